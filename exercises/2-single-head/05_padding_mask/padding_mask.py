@@ -24,7 +24,7 @@ def cases(seed):
         case("a text without tokens, as a tensor", torch.tensor([0, high, low]), longest),
         case("one text", [low], high, "small"),
         case("as many texts as positions", [1, 0, 3, 4], 4, "small"),
-        case("all of one length", torch.tensor([low] * 3), longest + 1),
+        case("all of one length, int32", torch.tensor([low] * 3).int(), longest + 1, "stability"),
         case("by name", [low, high, 1], longest + 2, keywords=("lengths", "max_length")),
         case("long texts", [longest, 128, 90 + low], 130, "stability"),
     ]

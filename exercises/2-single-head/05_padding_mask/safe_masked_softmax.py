@@ -34,7 +34,7 @@ def cases(seed):
         case("one empty row", (T, S), draw.with_empty_row(T, S), "typical"),
         case("nothing hidden", (S, T), torch.zeros(S, T) > 0, "open"),
         case("one query", (1, 1, S), draw.hidden(1, S), "small"),
-        case("all hidden", (H, T), torch.ones(H, T) > 0),
+        case("all hidden, by a mask of rows", (H, T), torch.ones(H, 1) > 0, "stability"),
         case("padding before the text", (2, 4, 4), padding_in_front([1, 3], 4), "small"),
         *mask_shapes(case, draw, B, H, T, S),
         case("float64", draw.normal(T, S, dtype=torch.float64), draw.with_empty_row(T, S)),

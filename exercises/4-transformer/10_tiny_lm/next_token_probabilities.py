@@ -19,6 +19,8 @@ def cases(seed):
         V, B = draw.sizes(2, 6, 11)
         return B - 3 if B - 3 != V else B, V
 
+    third, double = draw.sizes(3, 6, 9), torch.float64
+
     def drawn(temperature=1.0, top_k=None, top_p=None, shape=(), dtype=torch.float32):
         return clear_logits(draw, shape or sizes(), dtype, temperature, top_k, top_p)
 
@@ -26,7 +28,6 @@ def cases(seed):
     # The likeliest two of five reach 0.62 of the whole, and 0.62 / 0.78 of the likeliest three.
     steep = torch.tensor([[0.16, 0.08, 0.34, 0.28, 0.14]], dtype=torch.float64).log().float()
     one_sure = torch.tensor([[0.0, 9.0, 1.0, 2.0, -1.0, 0.5], [1.0, 0.0, 0.2, 0.3, 0.1, 5.0]])
-    third, double = draw.sizes(3, 6, 9), torch.float64
     B, V = sizes()
     even = torch.zeros(B, V)  # others sum to a bit more or less than 1, depending on the machine
     return [
@@ -34,7 +35,14 @@ def cases(seed):
         case("logits alone", drawn()),
         case("temperature 0.7", drawn(0.7), "typical", temperature=0.7),
         case("temperature 0", drawn(), "cold", temperature=0),
-        case("temperature 0.0, both cuts", drawn(), "cold", temperature=0.0, top_k=3, top_p=0.5),
+        case(
+            "temperature 0.0, both cuts, three dimensions",
+            drawn(shape=third),
+            "cold stability",
+            temperature=0.0,
+            top_k=3,
+            top_p=0.5,
+        ),
         case("logits alone, 60 words", draw.normal(2, 60)),
         case("top_k 3", drawn(), top_k=3),
         case("top_k 1", drawn(), top_k=1),

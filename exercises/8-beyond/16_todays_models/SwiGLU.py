@@ -16,7 +16,7 @@ from whywrong import (
 
 
 def network_case(draw, name, sizes=None, roles="", by_name=False, dtype=torch.float32, **options):
-    B, T, C, wide = sizes or draw.sizes(4, 3, 11)
+    *before, C, wide = sizes or draw.sizes(4, 3, 11)
 
     def weight(rows, columns):
         return draw.normal(rows, columns, dtype=dtype) / columns**0.5
@@ -24,7 +24,7 @@ def network_case(draw, name, sizes=None, roles="", by_name=False, dtype=torch.fl
     weights = {"gate": weight(wide, C), "expand": weight(wide, C), "contract": weight(C, wide)}
     weights = {f"{layer}.weight": value for layer, value in weights.items()}
     arguments, others = {"d_model": C, "d_ff": wide}, {"d_model": C + 1, "d_ff": wide + 1}
-    x = 2 * draw.normal(B, T, C, dtype=dtype)
+    x = 2 * draw.normal(*before, C, dtype=dtype)
     return class_case(
         name, {"x": x}, arguments, weights, roles, by_name=by_name, others=others, **options
     )
@@ -36,7 +36,9 @@ def cases(seed):
         network_case(draw, "random numbers", roles="typical device"),
         network_case(draw, "float64, made by name", dtype=torch.float64, by_name=True),
         network_case(draw, "one token", (3, 1, 5, 7), roles="small", once=True),
-        network_case(draw, "narrower in the middle", (3, 5, 11, 7), once=True),
+        network_case(
+            draw, "one text, narrower in the middle", (5, 11, 7), roles="stability", once=True
+        ),
         network_case(draw, "one channel in the middle", (2, 3, 5, 1), roles="small", once=True),
     ]
 
@@ -68,5 +70,6 @@ def three_biases(trials):
     return besides == {"gate.bias", "expand.bias", "contract.bias"}
 
 
+letters = {"x": "… d_model"}
 properties = (depends, each_apart, gated, *MODULE_PROPERTIES)
 signs = {"with_biases": three_biases}

@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 
 from course_utils.attention import CausalSelfAttention
 from tests.answers.heads import Plain, PlainPadded, by_einsum, by_where
@@ -234,7 +235,21 @@ RIGHT = {
     },
 }
 
+
+def marked_by_one_hot(lengths, max_length):
+    """`one_hot` takes no other integers than int64."""
+    return F.one_hot(torch.as_tensor(lengths), max_length + 1).cumsum(-1)[:, :-1].bool()
+
+
+def hidden_keys_counted(scores, hidden):
+    """A mask of one column hides all keys of a row."""
+    empty = hidden.sum(-1, keepdim=True) == scores.shape[-1]
+    scores = scores.masked_fill(hidden, -INF).masked_fill(empty, 0.0)
+    return torch.softmax(scores, -1).masked_fill(empty, 0.0)
+
+
 WRONG = {
+    "padding_mask": {"int64 only": (0.75, marked_by_one_hot)},
     "who_hears_padding": {
         "rows instead of a count": (0.75, {**HEARS, "rows that attend to nothing": (0, 1, 2, 3)}),
         "one place instead of a tuple": (0.75, {**HEARS, "visible to 'rains'": 4}),
@@ -261,6 +276,7 @@ WRONG = {
     },
     "safe_masked_softmax": {
         "clamped scores": (0.5, lambda s, h: by_where(s.clamp(-30, 30), h)),
+        "hidden keys counted": (1.5, hidden_keys_counted),
     },
 }
 

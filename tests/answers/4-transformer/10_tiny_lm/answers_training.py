@@ -198,6 +198,20 @@ def trains_by_while(model, batches, learning_rate):
     return losses
 
 
+def trains_in_any_mode(model, batches, learning_rate):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    losses = []
+    for i, ids in enumerate(batches):
+        optimizer.param_groups[0]["lr"] = learning_rate * (1 - i / len(batches))
+        loss = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 RIGHT = {
     "train_lm": {
         "LinearLR": trains_with(lambda o, n: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, n)),
@@ -229,4 +243,5 @@ RIGHT = {
 WRONG = {
     "TinyLM": MODEL_WRONG,
     "training_step": STEP_WRONG,
+    "train_lm": {"steps of its own, in the model's mode": (0.75, trains_in_any_mode)},
 }

@@ -333,8 +333,27 @@ RIGHT = {
     },
 }
 
+
+def padding_is_0(model, batches, pad_id, learning_rate):
+    """Whatever `pad_id` is."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    losses = []
+    model.train()
+    for i, (source, source_pad_mask, decoder_input, targets) in enumerate(batches):
+        optimizer.param_groups[0]["lr"] = learning_rate * (1 - i / len(batches))
+        logits = model(source, decoder_input, source_pad_mask)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 WRONG = {
     "teacher_forcing": FORCING_WRONG,
+    "train_translator": {"padding is 0": (0.5625, padding_is_0)},
     "Translator": {"of the course": (0, finished.Translator)},
     "beam_translate": {
         "the beam shrinks": (0.25, make_beam("shrinks")),

@@ -54,6 +54,12 @@ class GatedByModule(GatedByFunction):
         return self.contract(self.expand(x) * self.act(self.gate(x)))
 
 
+class GatedInBatches(GatedByFunction):
+    def forward(self, x):
+        B, T, C = x.shape
+        return super().forward(x.view(B * T, C)).view(B, T, C)
+
+
 class GroupsByExpand(nn.Module):
     """Keys and values are expanded without a copy; attention by hand; a cache of pairs."""
 
@@ -349,7 +355,7 @@ RIGHT = {
 WRONG = {
     "MixtureOfExperts": {"of the course": (0, finished.MixtureOfExperts)},
     "RMSNorm": {"of the course": (0, finished.RMSNorm)},
-    "SwiGLU": {"of the course": (0, finished.SwiGLU)},
+    "SwiGLU": {"of the course": (0, finished.SwiGLU), "batches only": (0.75, GatedInBatches)},
     "GroupedQueryAttention": {
         "of the course": (0, finished.GroupedQueryAttention),
     },
