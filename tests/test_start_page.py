@@ -258,15 +258,17 @@ def test_in_colab_the_remedy_is_to_install_the_course():
     assert stopped == "stopped"
 
 
-def test_after_a_right_environment_a_failed_import_is_shown_as_ever():
+def test_after_a_right_environment_memory_is_given_back_and_a_failed_import_shown_as_ever():
     code = (
         "from IPython.core.interactiveshell import InteractiveShell as S\n"
         "shell = S.instance(colors='nocolor')\n"
         "shell.run_cell('from course_utils import report_environment\\nreport_environment()')\n"
         "shell.run_cell('import not_there')\n"
+        "print([f.__name__ for f in shell.events.callbacks['post_run_cell']])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=COURSE
     )
     assert "Everything the course needs is here." in done.stdout
     assert "Traceback (most recent call last)" in done.stdout
+    assert "['give_back_memory']" in done.stdout

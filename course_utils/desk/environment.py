@@ -5,6 +5,7 @@ Before this module imports a package that the course installs, it checks that th
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import sys
@@ -52,11 +53,21 @@ def report_environment() -> None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:
         return
+    shell.events.register("post_run_cell", give_back_memory)
 
     def say(shell: object, kind: type, error: Exception, *_: object, **__: object) -> None:
         print(f"{error}.", *lines, sep="\n")
 
     shell.set_custom_exc(() if lines == _said([READY]) else (ImportError,), say)
+
+
+def give_back_memory(*_: object) -> None:
+    """Return freed memory to Linux. Else large tensors leave gaps of hundreds of megabytes among
+    small ones that stay, and a Binder has only one or two gigabytes."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
+        if trim:
+            trim(0)
 
 
 def _said(lines: list[str]) -> list[str]:

@@ -6,8 +6,6 @@ program) shows nothing, so nothing is stored.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..desk.environment import use_threads
+from ..desk.environment import give_back_memory, use_threads
 from ..language_model import next_token_loss
 
 BAR_SECONDS = 0.2
@@ -60,7 +58,7 @@ def live_loss(
             picture = loss_curve({"training": losses}, title, levels=levels, steps=steps)
             curve.value, curve.width, curve.height = picture.png, picture.width, picture.height
             curve.layout.display = None
-            _give_back_memory()
+            give_back_memory()
             next_curve = time.monotonic() + CURVE_SECONDS
 
     try:
@@ -69,7 +67,6 @@ def live_loss(
         place.update(HTML(""))  # clearing all output would remove what the loop prints
         for widget in (bar, curve, box):
             widget.close()
-        _give_back_memory()
 
 
 @contextmanager
@@ -108,15 +105,6 @@ def watch_training(
         finally:
             for hook in hooks:
                 hook.remove()
-
-
-def _give_back_memory() -> None:
-    """Return freed memory to Linux. Else drawing curves among a model's tensors leaves gaps of
-    hundreds of megabytes after some minutes, and a Binder has only one or two gigabytes."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-        if trim:
-            trim(0)
 
 
 def _someone_looks() -> bool:
